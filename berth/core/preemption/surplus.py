@@ -26,6 +26,8 @@ def surplus_of_job(request: JobRequest, holding: Holding) -> tuple[int, ...]:
         request: Its request.
         holding: What it holds.
     """
+    if not request.min_available:
+        return ()
     placement = holding.placement
     is_fixed = request.origin in _FIXED or RANK_TABLE in request.labels
     roles = [task.name for task in request.tasks for _ in range(task.replicas)]

@@ -154,7 +154,7 @@ def _running_gang(
     giving_up = holding.giving_up() if holding.moves else ()
     gone = {*holding.gone, *giving_up}
     uncharged = set(holding.gone).difference(holding.unplaced).union(giving_up)  # as the sums of the queues have it
-    surplus = surplus_of_job(request, holding) if request is not None and request.min_available else ()
+    surplus = surplus_of_job(request, holding) if request is not None else ()
     has_minimum = surplus and shares is not None
     counted = Counted(
         holding.uid,
@@ -195,6 +195,12 @@ def ground_of(round_: Displacing, changed: Changed) -> Ground:
     gangs = {gang.uid: gang for gang in round_.opening.gangs}
     gangs |= {one.gang.uid: one.gang for one in round_.opening.returning}
     placed = [(gangs[one.uid], one.placement) for one in round_.verdicts if one.placement and one.uid in gangs]
+    recovering = {one.holding.uid: one.gang for one in (*round_.opening.faulty, *round_.opening.growing)}
+    moved = [
+        (recovering[one.uid], places)
+        for one in round_.recoveries
+        if (places := _new_places(state.fold.holdings[one.uid, one.attempt], one)) is not None
+    ]
     shares = state.queues.shares()
     usage = None
     if shares is not None:
@@ -204,13 +210,6 @@ def ground_of(round_: Displacing, changed: Changed) -> Ground:
         for gang, _ in placed:
             usage.charge(gang.queue, gang.charge, namespace=gang.namespace)
             state.queues.charge_held(usage, gang.uid, times=-1)
-    recovering = {one.holding.uid: one.gang for one in (*round_.opening.faulty, *round_.opening.growing)}
-    moved = [
-        (recovering[one.uid], places)
-        for one in round_.recoveries
-        if (places := _new_places(state.fold.holdings[one.uid, one.attempt], one)) is not None
-    ]
-    if usage is not None:
         growing = {one.holding.uid: one.holding for one in round_.opening.growing}
         for gang, places in moved:
             if (holding := growing.get(gang.uid)) is not None:
@@ -318,7 +317,7 @@ def surplus_charges(state: State) -> Iterator[Counted]:
     """What gangs that run have beyond their minimum, by uid: it keeps no PodGroup from being admitted."""
     for _, holding in sorted(state.fold.holdings.items()):
         request = _request_of(state, holding.namespace, holding.name, holding.uid)
-        surplus = surplus_of_job(request, holding) if request is not None and request.min_available else ()
+        surplus = surplus_of_job(request, holding) if request is not None else ()
         if surplus:
             others = set(range(holding.placement.pods())).difference(surplus)
             charge = charge_of_placement(holding.placement, others)
