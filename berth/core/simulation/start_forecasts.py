@@ -38,7 +38,8 @@ class StartForecasts:
     def __init__(self, state: State, every: int) -> None:
         self._state = state
         self._every = every
-        self._arrived: list[str] = []
+        self._arrived: dict[str, int] = {}
+        """Chips of the jobs of this moment."""
         self._open: dict[str, None] = {}
         """Jobs that were never placed."""
         self._waited = 0
@@ -47,9 +48,9 @@ class StartForecasts:
         """By chips."""
         self._judged: list[tuple[_Answers, int]] = []
 
-    def arrive(self, uid: str) -> None:
+    def arrive(self, uid: str, chips: int) -> None:
         """Note a job that was requested."""
-        self._arrived.append(uid)
+        self._arrived[uid] = chips
         self._open[uid] = None
 
     def place(self, uid: str, chips: int, *, asked_ms: int, at_ms: int) -> None:
@@ -69,13 +70,13 @@ class StartForecasts:
 
     def settle(self, at_ms: int) -> None:
         """Ask about jobs that were requested at this moment and wait now that all is decided."""
-        arrived, self._arrived = self._arrived, []
-        for uid in arrived:
+        arrived, self._arrived = self._arrived, {}
+        for uid, chips in arrived.items():
             if uid not in self._open:
                 continue
             self._waited += 1
             if self._waited % self._every == 0:
-                self._ask(uid, at_ms)
+                self._ask(uid, chips, at_ms)
 
     def figures(self) -> StartFigures:
         """How near the answers were so far."""
@@ -96,13 +97,11 @@ class StartForecasts:
             ),
         )
 
-    def _ask(self, uid: str, at_ms: int) -> None:
+    def _ask(self, uid: str, chips: int, at_ms: int) -> None:
         forecast = Forecast(self._state, at_ms)
         expected = forecast.of(uid)
-        job = self._state.jobs[self._state.name_of[uid]]
-        if expected is None or job.request is None:
+        if expected is None:
             return
-        chips = sum(task.replicas * task.chips for task in job.request.tasks)
         has_range = expected.latest_ms > 0
         self._answers[uid] = _Answers(
             at_ms,

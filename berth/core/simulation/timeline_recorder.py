@@ -247,7 +247,7 @@ class TimelineRecorder:
         life = self._lives[job.uid] = self._life(job, request)
         self._wait(life, is_new=True)
         if self._starts is not None:
-            self._starts.arrive(job.uid)
+            self._starts.arrive(job.uid, life.chips)
 
     def _life(self, job: JobSeen, request: JobRequest) -> _Life:
         chips, pods = _size(request)
