@@ -66,9 +66,8 @@ class Attempt:
 
     def is_copy(self, row: PodRow) -> bool:
         """Whether a pod has the rank and the step of an older one that lives: somebody made it from its text."""
-        age = (row.created, row.uid)
         alike = (other for other in self.others(row) if other.is_live and other.step == row.step)
-        return row.is_live and any((other.created, other.uid) < age for other in alike)
+        return row.is_live and any(_turn(other) < _turn(row) for other in alike)
 
     def knows(self, rank: int) -> bool:
         """Whether a pod of a rank is or was there."""
@@ -117,6 +116,9 @@ def heaviest(pods: Mapping[str, PodRow]) -> PodRow:
     if len(pods) == 1:
         return next(iter(pods.values()))
     live = [row for row in pods.values() if row.is_live]
-    if live:
-        return min(live, key=lambda row: (row.step, row.created, row.uid))
-    return max(pods.values(), key=lambda row: (row.step, row.created, row.uid))
+    return min(live, key=_turn) if live else max(pods.values(), key=_turn)
+
+
+def _turn(row: PodRow) -> tuple[int, str, str]:
+    """Sort key among pods of one rank: the step for which a pod was made, and its age."""
+    return (row.step, row.created, row.uid)
